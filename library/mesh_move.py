@@ -104,6 +104,7 @@ kept:
   elements: str
 """
 
+import functools
 import os
 import time
 from typing import Any
@@ -166,7 +167,8 @@ def run(task: Task, api: MeshApi) -> dict[str, Any]:
         options["wave"],
     )
     stop_file = options["stop_file"]
-    mover = Mover(api, moves, bounds, task.tell, Watches(api), lambda: bool(stop_file) and os.path.exists(stop_file))
+    asked = functools.partial(os.path.exists, stop_file) if stop_file else lambda: False
+    mover = Mover(api, moves, bounds, task.tell, Watches(api), stop=asked)
     mover.run()
     causes = [explain(api, m) for m in mover.failed[:EXPLAINED]]
     causes += [f"{m.ref}: {m.failure}" for m in mover.failed[EXPLAINED:]]
@@ -200,8 +202,8 @@ def run(task: Task, api: MeshApi) -> dict[str, Any]:
     if mover.waiting:
         raise MeshApiError(
             f"Stopped as asked: {len(mover.done)} of {len(moves)} workloads have moved and are proven, "
-            f"{len(mover.waiting)} were not started, such as {mover.waiting[0].ref}. Next: run the same command again, it "
-            "goes on from here.",
+            f"{len(mover.waiting)} were not started, such as {mover.waiting[0].ref}. Next: run the same command again, "
+            "it goes on from here.",
             result=result | {"stopped": True},
         )
     return result

@@ -110,6 +110,7 @@ class Mover:
         bounds: Bounds,
         tell: Callable[[str], None] = lambda _line: None,
         watches: Watches | None = None,
+        *,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         """Start with everything waiting."""

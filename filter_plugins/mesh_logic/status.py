@@ -71,16 +71,20 @@ def _proven(view: Row, desired: Row, step: str) -> bool:
     if finished(view, desired):
         return True
     record = record_of(view, desired, step)
-    if step == "precheck":
-        return record.get("state") == "done" and not plan_precheck(snapshot(view), desired)
-    if step == "install":
-        return not plan_install(snapshot(view), desired)
-    if step == "canary":
-        return tags_moved(view, desired) or record.get("state") == "done"
-    if step == "move_tags":
-        on_new = all(view["tags"].get(tag) == desired["to"]["revision"] for tag in desired["tags"])
-        return on_new and record.get("state") == "done"
-    return step == "rollback_drill" and not drill_valid(record, view, desired)
+    recorded = record.get("state") == "done"
+    match step:
+        case "precheck":
+            proven = recorded and not plan_precheck(snapshot(view), desired)
+        case "install":
+            proven = not plan_install(snapshot(view), desired)
+        case "canary":
+            proven = recorded or tags_moved(view, desired)
+        case "move_tags":
+            on_new = all(view["tags"].get(tag) == desired["to"]["revision"] for tag in desired["tags"])
+            proven = on_new and recorded
+        case _:
+            proven = step == "rollback_drill" and not drill_valid(record, view, desired)
+    return proven
 
 
 def proxy_counts(view: Row) -> dict[str, Counter[str]]:

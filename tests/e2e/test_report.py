@@ -1,7 +1,8 @@
-"""The report on the lab: the folder is lost after every step and comes back from the cluster alone, true and checked."""
+"""The report on the lab: the folder is lost after every step and comes back from the cluster alone, true, checked."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -78,43 +79,71 @@ def report_of(evidence: Path) -> dict[str, Any]:
     return data
 
 
+@dataclasses.dataclass
+class Steps:
+    """The playbooks of one upgrade, run with the account whose secrets must stay one."""
+
+    play: Callable[..., Run]
+    kubeconfig: Path
+    evidence: Path
+
+    def run(self, playbook: str, *cmdline: str, **extravars: Any) -> Run:
+        return self.play(playbook, *cmdline, mesh_kubeconfig=str(self.kubeconfig), shop_token=CANARY, **extravars)
+
+    def ok(self, playbook: str, *cmdline: str, **extravars: Any) -> Run:
+        run = self.run(playbook, *cmdline, **extravars)
+        assert run.status == "successful", run.messages() or run.text[-3000:]
+        return run
+
+    def text(self, name: str) -> str:
+        return (self.evidence / name).read_text(encoding="utf-8")
+
+
 def test_the_report_of_a_run_whose_folder_is_lost_after_every_step(
     play: Callable[..., Run], tmp_path: Path, kubeconfig: Path
 ) -> None:
     """One pass: a canary that is put back, then every step with the folder lost, the report, its check, no secret."""
-    evidence = tmp_path / "evidence"
-
-    def ok(playbook: str, *cmdline: str, **extravars: Any) -> Run:
-        run = play(playbook, *cmdline, mesh_kubeconfig=str(kubeconfig), shop_token=CANARY, **extravars)
-        assert run.status == "successful", run.messages() or run.text[-3000:]
-        return run
-
+    steps = Steps(play, kubeconfig, tmp_path / "evidence")
     for playbook, files in STEPS.items():
         if playbook == "canary.yml":
-            broken = play(playbook, mesh_kubeconfig=str(kubeconfig), shop_token=CANARY, mesh_probes=WRONG_PROBE)
-            assert broken.status == "failed"
-            shutil.rmtree(evidence)
-            ok("report.yml")
-            data, page = report_of(evidence), (evidence / "report.html").read_text(encoding="utf-8")
-            assert (data["outcome"]["state"], data["outcome"]["step"]) == ("rolled_back", "canary")
-            assert "418" in data["outcome"]["words"]
-            assert "418" in page
-            assert "Rolled back" in page
-            assert "state=reverted" in (evidence / "04-mixed.txt").read_text(encoding="utf-8")
-            ok("verify_evidence.yml")
-            shutil.rmtree(evidence)
-        ok(playbook)
-        assert sorted(path.name for path in evidence.iterdir()) == files, "the folder was lost, and only this is new"
-        shutil.rmtree(evidence)
+            a_canary_that_is_put_back(steps)
+        steps.ok(playbook)
+        assert sorted(path.name for path in steps.evidence.iterdir()) == files, "the folder was lost, only this is new"
+        shutil.rmtree(steps.evidence)
 
-    ok("report.yml", "--check")
-    assert not evidence.exists(), "check mode writes no evidence"
-
+    steps.ok("report.yml", "--check")
+    assert not steps.evidence.exists(), "check mode writes no evidence"
     before = living_state()
-    ok("report.yml")
+    steps.ok("report.yml")
+    the_report_is_true(steps)
+    held = steps.ok("verify_evidence.yml")
+    assert "The evidence is complete" in held.text
+    assert held.count("changed") == 0
+    again = steps.ok("report.yml")
+    assert again.count("changed") == 0, "a second report changes nothing"
+    assert living_state() == before, "report and check only read"
+    a_changed_line_is_found(steps)
+    no_secret_is_anywhere(steps, list(tmp_path.glob("runner-*/artifacts")))
+
+
+def a_canary_that_is_put_back(steps: Steps) -> None:
+    assert steps.run("canary.yml", mesh_probes=WRONG_PROBE).status == "failed"
+    shutil.rmtree(steps.evidence)
+    steps.ok("report.yml")
+    data, page = report_of(steps.evidence), steps.text("report.html")
+    assert (data["outcome"]["state"], data["outcome"]["step"]) == ("rolled_back", "canary")
+    assert "418" in data["outcome"]["words"]
+    assert "418" in page
+    assert "Rolled back" in page
+    assert "state=reverted" in steps.text("04-mixed.txt")
+    steps.ok("verify_evidence.yml")
+    shutil.rmtree(steps.evidence)
+
+
+def the_report_is_true(steps: Steps) -> None:
     names = sorted([name for files in STEPS.values() for name in files] + MADE)
-    assert sorted(path.name for path in evidence.iterdir()) == names
-    data = report_of(evidence)
+    assert sorted(path.name for path in steps.evidence.iterdir()) == names
+    data = report_of(steps.evidence)
     assert data["outcome"]["state"] == "finished"
     assert {row["verdict"] for row in data["steps"]} == {"passed"}
     assert [gate for row in data["steps"] for gate in row["gates"] if gate["verdict"] != "pass"] == []
@@ -126,34 +155,29 @@ def test_the_report_of_a_run_whose_folder_is_lost_after_every_step(
     assert moments["install"] == moments["canary"] == {"1.30.5": total}
     assert moments["move_tags"] == {"1.30.5": total - 1, "1.31.0": 1}
     assert moments["rollback_drill"] == moments["uninstall"] == {"1.31.0": total}
-    lessons = (evidence / "08-report.md").read_text(encoding="utf-8").splitlines()
-    assert len([line for line in lessons if line.startswith("- ")]) >= 4
+    assert len([line for line in steps.text("08-report.md").splitlines() if line.startswith("- ")]) >= 4
 
-    held = ok("verify_evidence.yml")
-    assert "The evidence is complete" in held.text
-    assert held.count("changed") == 0
-    again = ok("report.yml")
-    assert again.count("changed") == 0, "a second report changes nothing"
-    assert living_state() == before, "report and check only read"
 
-    mixed = evidence / "04-mixed.txt"
+def a_changed_line_is_found(steps: Steps) -> None:
+    mixed = steps.evidence / "04-mixed.txt"
     text = mixed.read_bytes()
     mixed.write_bytes(text.replace(b"200", b"201"))
-    wrong = play("verify_evidence.yml", mesh_kubeconfig=str(kubeconfig))
+    wrong = steps.run("verify_evidence.yml")
     assert wrong.status == "failed"
     assert "04-mixed.txt: its SHA-256 is" in wrong.messages()
     assert "04-mixed.txt: it is not what the record istio-upgrade-1-30-5-to-1-31-0-canary" in wrong.messages()
     mixed.write_bytes(text)
 
-    secrets = secrets_of(kubeconfig)
+
+def no_secret_is_anywhere(steps: Steps, runs: list[Path]) -> None:
+    secrets = secrets_of(steps.kubeconfig)
     assert CANARY in secrets
     assert len(secrets) > 1, "the key of the account that was used is looked for too"
-    runs = list(tmp_path.glob("runner-*/artifacts"))
     assert len(runs) > 10
-    assert leaks(secrets, evidence, *runs) == []
+    assert leaks(secrets, steps.evidence, *runs) == []
     records = kubectl(
         "get", "configmaps", "-n", "istio-system", "-l", "app.kubernetes.io/managed-by=istio-upgrade", "-o", "json"
     )
     assert "finished" in records
     assert [secret for secret in secrets if secret in records] == []
-    assert leaks(secrets, kubeconfig.parent) == [str(kubeconfig)], "the search finds what is there"
+    assert leaks(secrets, steps.kubeconfig.parent) == [str(steps.kubeconfig)], "the search finds what is there"

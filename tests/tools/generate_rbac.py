@@ -57,7 +57,7 @@ ACCOUNTS = (
         "mover",
         ("canary.yml", "move_tags.yml", "rollback_drill.yml"),
         ("precheck", *MOVES, "report"),
-        ("evict", "rescue"),
+        ("evict", "rescue", "never"),
         (
             "It may also do what the reader does. It moves tags whose webhooks are there and can make none: a mesh "
             "without a default tag or without its validator gets them from the installer.",

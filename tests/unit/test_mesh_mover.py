@@ -578,7 +578,7 @@ def test_what_was_not_started_because_of_a_request_to_stop_is_no_failure(clock: 
     stop = tmp_path / "stop"
     assert len(mesh_move.run(task(rows, stop_file=str(stop)), cluster)["moved"]) == 2, "nobody asked"
     stop.touch()
-    with pytest.raises(MeshApiError, match="Stopped as asked: 0 of 2 workloads.*run the same command again") as failed:
+    with pytest.raises(MeshApiError, match=r"Stopped as asked: 0 of 2 workloads.*run the same command again") as failed:
         mesh_move.run(task(rows, stop_file=str(stop)), Cluster(each=2))
     assert failed.value.result["stopped"] is True
     assert failed.value.result["failures"] == []
