@@ -123,6 +123,7 @@ BREAKS: dict[str, Break] = {
     ),
     "BUDGET_BLOCKS_EVICTION": evicted,
     "CNI_IN_FILE": lambda w: w.operator(CNI),
+    "OPERATOR_FIELD_UNKNOWN": lambda w: w.operator("  meshConfig:\n    accessLogfile: /dev/stdout\n"),
     "TRACING_WITHOUT_PROVIDER": lambda w: w.operator("  meshConfig:\n    enableTracing: true\n"),
     "PROFILE_DEMO": demo,
     "VALUES_OVER_FIELD": lambda w: w.operator("  values:\n    global:\n      hub: hub.example/istio\n"),

@@ -340,6 +340,15 @@ OPERATOR_FILE = (
         "profile: empty and metadata.name: istio-cni, and install that by itself: istioctl install -f istio-cni.yaml",
     ),
     Check(
+        "OPERATOR_FIELD_UNKNOWN",
+        "block",
+        "The operator file has a field that Istio does not know",
+        f"names of the fields of spec, components, k8s, meshConfig and defaultConfig in {_EVERY_FILE}",
+        "It does nothing: a setting that is meant to be there is not. istioctl refuses some of them, without saying "
+        "where they stand, and passes over those of meshConfig.",
+        "{change}: {path}",
+    ),
+    Check(
         "TRACING_WITHOUT_PROVIDER",
         "warn",
         "Tracing is on and nothing takes the traces",

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
-from mesh_logic.checks import certificates, control_planes, objects, operator_settings, webhooks
+from mesh_logic.checks import certificates, control_planes, objects, operator_fields, operator_settings, webhooks
 from mesh_logic.checks.context import Context, Found
 from mesh_logic.checks.rights import rights
 from mesh_logic.findings import Finding
@@ -33,6 +33,7 @@ BEFORE: tuple[Callable[[Context], Found], ...] = (
     objects.operators,
     objects.kept,
     objects.evictions,
+    operator_fields.unknown,
     operator_settings.cni,
     operator_settings.tracing,
     operator_settings.profile,
