@@ -1,7 +1,8 @@
 """Fields of the operator file that no Istio knows: misspelt ones, which do nothing at all.
 
 istioctl refuses them in the spec itself, in words without a place (operator/pkg/apis/validation/validation.go, 1.31),
-and takes them silently in meshConfig: the ConfigMap holds them, and istiod reads past them (pkg/util/protomarshal, 1.31).
+and takes them silently in meshConfig: the ConfigMap holds them, and istiod reads past them (pkg/util/protomarshal,
+1.31).
 """
 
 from __future__ import annotations
