@@ -44,7 +44,9 @@ def test_a_mesh_is_upgraded_in_place_when_every_condition_holds(play: Callable[.
     two = tmp_path / "two.yaml"
     two.write_text(yaml.safe_dump(document), encoding="utf-8")
     install_old(two)
-    kubectl("rollout", "status", "-n", "istio-system", "deployment/istiod", "--timeout=120s")
+    # the autoscaler brings the second one, at its next look
+    two_ready = "--for=jsonpath={.status.availableReplicas}=2"
+    kubectl("wait", "-n", "istio-system", "deployment/istiod", two_ready, "--timeout=110s")
 
     before = living_state()
     run = play("upgrade_in_place.yml", "--check", mesh_operator_file=str(two), **PLAIN)
