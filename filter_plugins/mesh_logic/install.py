@@ -65,9 +65,13 @@ def owner_name(document: dict[str, Any]) -> str:
 def prune_selector(desired: dict[str, Any], owner: str) -> str:
     """Return the label selector by which `istioctl install` looks for objects to prune.
 
-    Source: operator/pkg/install/install.go `getOwnerLabels` (1.31).
+    A default tag that an install made carries the labels of the revision and is kept nevertheless.
+
+    Source: operator/pkg/install/install.go `getOwnerLabels` and `prune`, operator/pkg/manifest/name.go (1.31).
     """
     parts = [
+        "operator.istio.io/component",
+        "install.operator.istio.io/owning-resource-not-pruned!=true",
         "operator.istio.io/managed=Reconcile",
         f"operator.istio.io/version={desired['to']['version']}",
         f"istio.io/rev={desired['to']['revision']}",

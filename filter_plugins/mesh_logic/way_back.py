@@ -106,10 +106,11 @@ def way_back_plan(facts: dict[str, Any], desired: Desired, objects: list[Row], r
     view = build_view(facts, desired["consents"])
     changed = in_place(objects, desired["to"]["revision"]) if road == "abort" else []
     found = {"step": road, "state": "done", "finished": False, "actions": [], "refused": "", "in_place": changed}
-    refused = (_abort_refusal if road == "abort" else _rollback_refusal)(view, desired, changed)
+    refuse, plan = {"abort": (_abort_refusal, _plan_abort), "rollback": (_rollback_refusal, _plan_rollback)}[road]
+    refused = refuse(view, desired, changed)
     if refused:
         return found | {"state": "refused", "reason": refused, "refused": refused}
-    actions = (_plan_abort if road == "abort" else _plan_rollback)(view, desired, changed)
+    actions = plan(view, desired, changed)
     began = record_of(view, desired, road).get("state") in ("started", "failed")
     if actions or began:
         reason = "nothing to change; the proof of an earlier try is missing"

@@ -11,6 +11,7 @@ from typing import Any
 
 import ansible_runner
 import pytest
+from mesh_logic.text import strip_ansi
 
 from tests.e2e.lab import KUBECONFIG, LAB_INVENTORY, LAB_NAME, ROOT, Run
 
@@ -43,7 +44,7 @@ def play(tmp_path: Path, lab: None) -> Callable[..., Run]:
             timeout=900,
         )
         with runner.stdout as stream:
-            text = stream.read()
+            text = strip_ansi(stream.read())  # a line that is wrapped has its colour again on each part
         stats = runner.stats or {}
         return Run(runner.status, runner.rc, stats, list(runner.events), text)
 

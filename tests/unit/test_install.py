@@ -67,7 +67,11 @@ def test_a_foreign_revision_is_refused_here_too() -> None:
 
 
 def test_prune_selector() -> None:
-    base = f"operator.istio.io/managed=Reconcile,operator.istio.io/version=1.31.0,istio.io/rev={NEW}"
+    """An installer's own default tag carries the labels of the revision, and one that spares it."""
+    base = (
+        "operator.istio.io/component,install.operator.istio.io/owning-resource-not-pruned!=true,"
+        f"operator.istio.io/managed=Reconcile,operator.istio.io/version=1.31.0,istio.io/rev={NEW}"
+    )
     assert install.prune_selector(wants(), "") == base
     assert install.prune_selector(wants(), "control-plane") == (
         f"{base},install.operator.istio.io/owning-resource=control-plane"
