@@ -58,6 +58,10 @@ options:
     description: Also return the Gateways of the Gateway API whose pods Istio makes, where the cluster knows that API.
     type: bool
     default: false
+  root:
+    description: Also return hashes of the root certificates that proxies of the Istio namespace trust.
+    type: bool
+    default: false
   references_to:
     description: Name of an istiod Service; objects that name it are listed.
     type: str
@@ -82,6 +86,11 @@ control_planes:
   returned: always
   type: list
   elements: dict
+roots:
+  description: One hash for each root certificate of the mesh; empty where the mesh keeps no ConfigMap with it.
+  returned: root is true
+  type: list
+  elements: str
 workloads:
   description: One row per workload that the mesh concerns.
   returned: scope is full
@@ -94,6 +103,7 @@ requests:
 """
 
 import json
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -114,6 +124,7 @@ from ansible.module_utils.mesh_rows import (
     pod_row,
     replica_set_owner,
     service_row,
+    short_hash,
     webhook_row,
     workload_row,
 )
@@ -138,6 +149,9 @@ SINGLY = 10
 REPLICA_SETS = "/apis/apps/v1|replicasets"
 # A Deployment gives this label to each ReplicaSet it makes, and keeps up to eleven of them.
 NOT_OF_DEPLOYMENTS = "!pod-template-hash"
+# The root certificates that every proxy trusts, as istiod copies them into each namespace.
+ROOT_NAME, ROOT_LABEL, ROOT_KEY = "istio-ca-root-cert", "istio.io/config=true", "root-cert.pem"
+PEM = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 VALIDATORS = ("istiod-default-validator", "istio-validator")
 GATEWAY_API = "gateway.networking.k8s.io"
 # Controllers of the GatewayClasses whose Gateways get pods from istiod (pkg/config/constants, 1.31).
@@ -175,6 +189,14 @@ def read_control(api: MeshApi, istio: str) -> dict[str, Any]:
         "namespaces": [namespace_row(n) for n in namespaces],
         "journal": journal,
     }
+
+
+def read_root(api: MeshApi, istio: str) -> list[str]:
+    """Return a hash of each certificate in the mesh's root ConfigMap; a list asks for no right beyond the journal's."""
+    found = api.list(f"/api/v1/namespaces/{istio}/configmaps", ROOT_LABEL)
+    texts = [(item.get("data") or {}).get(ROOT_KEY, "") for item in found if meta(item).get("name") == ROOT_NAME]
+    blocks = [block for text in texts for block in PEM.findall(text)]
+    return sorted({short_hash("".join(block.split())) for block in blocks})
 
 
 def read_webhooks(api: MeshApi) -> dict[str, list[dict[str, Any]]]:
@@ -448,6 +470,8 @@ def run(task: Task, api: MeshApi) -> dict[str, Any]:
         facts["truth"] = read_truth(api, options["istio_namespace"], facts["control_planes"], pods)
     if options["gateways"]:
         facts |= read_gateways(api)
+    if options["root"]:
+        facts["roots"] = read_root(api, options["istio_namespace"])
     if options["references_to"]:
         facts |= read_references(api, options["istio_namespace"], options["references_to"])
     if options["prune_selector"]:
@@ -463,6 +487,7 @@ SPEC: dict[str, Any] = CONNECTION_SPEC | {
     "xds_of": {"type": "str", "default": ""},
     "connections": {"type": "bool", "default": False},
     "gateways": {"type": "bool", "default": False},
+    "root": {"type": "bool", "default": False},
     "references_to": {"type": "str", "default": ""},
     "prune_selector": {"type": "str", "default": ""},
 }

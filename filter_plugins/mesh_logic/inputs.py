@@ -115,6 +115,7 @@ def read_inputs(
             "context": c.read("mesh_context", readers.read_text, ""),
         },
         "cluster_uid": c.read("mesh_cluster_uid", readers.read_text, ""),
+        "mesh_id": c.read("mesh_id", readers.read_text, ""),
         "istio_namespace": c.read("mesh_istio_namespace", readers.read_text, "istio-system"),
         "from": {
             "version": old,

@@ -45,10 +45,10 @@ class Run:
         )
 
 
-def kubectl(*args: str, stdin: str | None = None) -> str:
-    """Run kubectl against the lab and return its output; a failure is an error."""
+def kubectl(*args: str, stdin: str | None = None, kubeconfig: Path = KUBECONFIG) -> str:
+    """Run kubectl against the lab, or another cluster, and return its output; a failure is an error."""
     done = subprocess.run(
-        [str(CACHE / "current" / "kubectl"), "--kubeconfig", str(KUBECONFIG), *args],
+        [str(CACHE / "current" / "kubectl"), "--kubeconfig", str(kubeconfig), *args],
         input=stdin,
         capture_output=True,
         text=True,
@@ -83,15 +83,16 @@ def lab_reset(start: str = "revisioned") -> None:
     raise RuntimeError(told)
 
 
-def living_state() -> dict[str, str]:
+def living_state(kubeconfig: Path = KUBECONFIG) -> dict[str, str]:
     """Return what a run could change, with the version the API server gives it: equal means nothing was touched."""
     kinds = (
         "deployments,namespaces,services,configmaps,mutatingwebhookconfigurations,validatingwebhookconfigurations,pods"
     )
     name = "{.kind}/{.metadata.namespace}/{.metadata.name}"
     template = "{range .items[*]}" + name + " {.metadata.uid} {.metadata.generation}{'\\n'}{end}"
-    listed = kubectl("get", kinds, "-A", "-o", f"jsonpath={template}")
+    listed = kubectl("get", kinds, "-A", "-o", f"jsonpath={template}", kubeconfig=kubeconfig)
     labels = kubectl(
-        "get", "namespaces", "-o", "jsonpath={range .items[*]}{.metadata.name} {.metadata.labels}{'\\n'}{end}"
+        *("get", "namespaces", "-o", "jsonpath={range .items[*]}{.metadata.name} {.metadata.labels}{'\\n'}{end}"),
+        kubeconfig=kubeconfig,
     )
     return {line.split(" ", 1)[0]: line for line in (listed + labels).splitlines() if "kube-system" not in line}

@@ -20,7 +20,7 @@ from ansible.errors import AnsibleFilterError
 ROOT = Path(__file__).parent.parent.parent
 PLUGINS = ROOT / "filter_plugins"
 # Files whose filters serve this project's own roles only: a docstring each, no document of their own.
-INTERNAL_FILES = ("mesh_checks", "mesh_kept_settings", "mesh_report", "mesh_status", "mesh_upgrade")
+INTERNAL_FILES = ("mesh_checks", "mesh_fleet", "mesh_kept_settings", "mesh_report", "mesh_status", "mesh_upgrade")
 
 
 @cache

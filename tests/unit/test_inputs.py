@@ -29,6 +29,7 @@ def test_a_good_lab_gives_what_is_wanted() -> None:
         "environment": "lab",
         "connection": {"kubeconfig": "kubeconfig", "context": ""},
         "cluster_uid": "",
+        "mesh_id": "",
         "istio_namespace": "istio-system",
         "from": {"version": "1.30.5", "revision": OLD, "istioctl": "istioctl-1.30.5"},
         "to": {"version": "1.31.0", "revision": NEW, "istioctl": "istioctl-1.31.0", "tag": ""},

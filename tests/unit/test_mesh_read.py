@@ -227,3 +227,30 @@ def test_only_what_disagrees_twice_is_read_again() -> None:  # case C10
     api = Settling(pods=items)  # web-1 is connected by the second look
     truth(api, items)
     assert [path.rsplit("/", 1)[1] for path in api.asked] == ["web-2", "web-3"]
+
+
+class Kept(Lists):
+    """Lists that come as `list` gives them."""
+
+    def list(self, path: str, selector: str = "", metadata_only: bool = False) -> list[dict[str, Any]]:
+        return self.rows(path, lambda item: item, selector, metadata_only)
+
+
+def pem(text: str) -> str:
+    return f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n"
+
+
+def root(*certificates: str, name: str = "istio-ca-root-cert") -> dict[str, Any]:
+    return {"metadata": {"name": name}, "data": {"root-cert.pem": "".join(map(pem, certificates))}}
+
+
+def test_root_certificates_count_one_by_one_however_they_are_written() -> None:
+    both = mesh_read.read_root(Kept(configmaps=[root("AA\nBB", "CC")]), "istio-system")
+    assert both == sorted(
+        mesh_read.read_root(Kept(configmaps=[root("AABB")]), "i")
+        + mesh_read.read_root(Kept(configmaps=[root("CC")]), "i")
+    )
+    assert len(both) == 2
+    api = Kept(configmaps=[root("AA", name="other"), {"metadata": {"name": "istio-ca-root-cert"}}])
+    assert mesh_read.read_root(api, "istio-system") == []
+    assert api.lists == [("/api/v1/namespaces/istio-system/configmaps", ("istio.io/config=true", False))]

@@ -27,6 +27,22 @@ def test_upgrade_imports_the_steps_in_order_and_in_the_short_form() -> None:
     assert {tuple(sorted(play)) for play in imports} == {("import_playbook", "name")}
 
 
+def test_the_fleet_walks_the_same_steps_in_the_same_order() -> None:
+    # across imported playbooks serial gives no waves: every cluster would be installed before the first canary
+    look, walk = load("fleet.yml")
+    steps = [task for task in walk["tasks"] if task.get("vars")]
+    assert [task["vars"] for task in steps] == [{"fleet_step": step} for step in STEPS]
+    assert {tuple(task["ansible.builtin.include_role"].values()) for task in steps} == {("fleet", "step")}
+    assert [task["name"] for task in steps] == [play["name"] for play in load("upgrade.yml")]
+    assert [task["ansible.builtin.include_role"] for task in walk["tasks"] if task not in steps] == [
+        {"name": "fleet", "tasks_from": "close"}
+    ]
+    assert walk["tasks"][-1] not in steps
+    assert walk["serial"] == "{{ mesh_fleet_serial | default(1) }}"
+    assert "serial" not in look, "all clusters are looked at before the first one changes"
+    assert [play["max_fail_percentage"] for play in (look, walk)] == [0, 0]
+
+
 def test_no_task_runs_once_for_all_clusters() -> None:
     # case J04: one host is one cluster; a result of the first must never stand for the others
     files = [*PLAYBOOKS.glob("*.yml"), *(PLAYBOOKS.parent / "roles").glob("*/tasks/*.yml")]
