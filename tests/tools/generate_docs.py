@@ -1,4 +1,4 @@
-"""`make docs`: write docs/variables.md and each role's README from the argument specs.
+"""`make docs`: write docs/variables.md and each role's README from the argument specs, docs/versions.md from its table.
 
 `generate_docs.py --check` writes nothing and fails where a file differs from what it would write.
 """
@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "filter_plugins"))
 
 from mesh_logic.inputs import REQUIRED  # noqa: E402  the package lies beside the filters
+from mesh_logic.releases import MAJOR, NEWEST, RANGE, RELEASES  # noqa: E402
 from mesh_logic.steps import STEPS  # noqa: E402
 
 SHARED = "mesh"
@@ -69,6 +70,31 @@ mesh_waivers:
     expires: "2027-01-31"
 ```
 """
+
+
+VERSIONS_MARK = "<!-- Generated from releases.py by tests/tools/generate_docs.py. Do not edit it. -->\n"
+VERSIONS = """
+# Versions of Istio
+
+Supported are {range}, on both sides of an upgrade and in any pair of which the newer one is at most two minors ahead
+(`mesh_allowed_minors`). Outside of that range `playbooks/precheck.yml` stops with `ISTIO_NOT_SUPPORTED`; the minor
+after it, {next}, gets the warning `ISTIO_NOT_TRIED`. Every patch of a minor counts as that minor.
+
+*run* means that upgrades with it were run and broken on the lab, *read* that its sources and charts were read for what
+matters here. All that depends on the version stands in `filter_plugins/mesh_logic/releases.py`, one row per minor.
+
+| Istio | Kubernetes | known from | new for an upgrade, from this minor on |
+|---|---|---|---|
+"""
+
+
+def versions() -> str:
+    """Return docs/versions.md."""
+    text = VERSIONS_MARK + VERSIONS.format(range=f"Istio {RANGE}", next=f"{MAJOR}.{NEWEST.minor + 1}")
+    for row in RELEASES:
+        news = cell("; ".join(row.new)) or "-"
+        text += f"| {MAJOR}.{row.minor} | 1.{row.kubernetes} or newer | {row.known} | {news} |\n"
+    return text
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -182,7 +208,8 @@ def readme(role: str) -> str:
 def files() -> dict[Path, str]:
     """Return every generated file with its text."""
     made = {ROOT / "roles" / role / "README.md": readme(role) for role in roles()}
-    return {ROOT / "docs" / "variables.md": variables(), **made}
+    docs = ROOT / "docs"
+    return {docs / "variables.md": variables(), docs / "versions.md": versions(), **made}
 
 
 def main() -> int:

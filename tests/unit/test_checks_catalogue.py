@@ -88,6 +88,8 @@ def right(**more: Any) -> list[dict[str, Any]]:
 BREAKS: dict[str, Break] = {
     "RIGHT_MISSING": lambda w: w.inspected.update(rights=right()),  # case F17
     "RIGHTS_NOT_ASKED": lambda w: w.inspected.update(rights=None),
+    "ISTIO_NOT_SUPPORTED": lambda w: w.desired["from"].update(version="1.23.6"),
+    "ISTIO_NOT_TRIED": lambda w: w.desired["to"].update(version="1.32.0"),
     "KUBERNETES_TOO_OLD": lambda w: w.facts["cluster"].update(version="v1.31.4-gke.100"),
     "ISTIOD_SINGLE_REPLICA": one_replica,
     "ISTIOD_BUDGET_BLOCKS": one_replica,  # case F09

@@ -67,6 +67,23 @@ RIGHTS = (
 
 CONTROL_PLANE = (
     Check(
+        "ISTIO_NOT_SUPPORTED",
+        "block",
+        "A version of Istio outside of the supported range",
+        "mesh_from_version and mesh_to_version, and the table of versions.md",
+        "Objects and outputs differ between versions. A step could take what it does not know for something else.",
+        "set mesh_{side}_version to one of Istio {range}; or read what that version changed, try it on a lab, and "
+        "waive this with the reason",
+    ),
+    Check(
+        "ISTIO_NOT_TRIED",
+        "warn",
+        "A minor of Istio that is newer than the supported range",
+        "mesh_from_version and mesh_to_version, and the table of versions.md",
+        "It came after this version of the project; most minors change nothing that matters here, and some do.",
+        "try it on a lab first, with a newer version of this project where there is one",
+    ),
+    Check(
         "KUBERNETES_TOO_OLD",
         "block",
         "Kubernetes is older than the new Istio supports",

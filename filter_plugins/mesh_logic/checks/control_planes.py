@@ -7,11 +7,8 @@ from typing import Any
 
 from mesh_logic.checks.context import Context, Found, Row, say, some
 from mesh_logic.errors import MeshError, shown
-from mesh_logic.versions import parse_version
+from mesh_logic.releases import NEWEST, RANGE, release_of, support
 
-# Minor of Istio -> oldest minor of Kubernetes: MinK8SVersion in istioctl/pkg/install/k8sversion/version.go of each
-# release; a newer Istio needs at least what the newest row says.
-MINIMUM = {20: 25, 24: 28, 26: 29, 28: 30, 30: 32}
 _UNITS: dict[str, Decimal] = {"": Decimal(1), "m": Decimal("0.001"), "k": Decimal(1000)}
 for _power, _letter in enumerate("KMGT", 1):
     _UNITS |= {f"{_letter}i": Decimal(1024) ** _power, _letter: Decimal(1000) ** _power}
@@ -35,11 +32,23 @@ def kubernetes(ctx: Context) -> Found:
     """Compare the server's version with what the new Istio supports."""
     found = str(ctx.facts["cluster"]["version"])
     parts = found.lstrip("v").split(".")
-    minor = parse_version(ctx.desired["to"]["version"], "mesh_to_version")[1]
-    oldest = max((least for istio, least in MINIMUM.items() if istio <= minor), default=0)
+    oldest = release_of(ctx.desired["to"]["version"]).kubernetes
     if len(parts) > 1 and parts[0] == "1" and parts[1].rstrip("+").isdigit() and int(parts[1].rstrip("+")) < oldest:
         text = f"it is {found}, and Istio {ctx.desired['to']['version']} needs 1.{oldest} or newer"
         yield say("KUBERNETES_TOO_OLD", "Kubernetes", text, minimum=oldest)
+
+
+def versions(ctx: Context) -> Found:
+    """Compare both versions with the range that this project was made for."""
+    for side in ("from", "to"):
+        found = ctx.desired[side]["version"]
+        what = f"mesh_{side}_version {found}"
+        if support(found) == "unsupported":
+            text = f"Istio {RANGE} is supported, and what this version does was not looked at"
+            yield say("ISTIO_NOT_SUPPORTED", what, text, side=side, range=RANGE)
+        elif support(found) == "next":
+            text = f"it is the minor after {NEWEST.minor}, and Istio {RANGE} is supported"
+            yield say("ISTIO_NOT_TRIED", what, text)
 
 
 def replicas(ctx: Context) -> Found:

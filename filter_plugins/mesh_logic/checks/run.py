@@ -14,6 +14,7 @@ from mesh_logic.model import how_moved
 from mesh_logic.steps import STEPS, step_wanted
 
 BEFORE: tuple[Callable[[Context], Found], ...] = (
+    control_planes.versions,
     control_planes.kubernetes,
     control_planes.replicas,
     control_planes.autoscalers,
