@@ -133,6 +133,7 @@ def test_a_watch_that_lost_its_place_is_opened_anew_and_listed(server: Server, w
     until(lambda: server.watched)
     server.events.put({"type": "ERROR", "object": {"code": 410, "message": "too old"}} if why == "expired" else None)
     if why == "cut":
+        until(lambda: watches.running[PATH].answer)  # the server knows of the request before the client has its answer
         watches.running[PATH].answer.shutdown()
     until(lambda: watches.running[PATH].over)
     assert watches.open(PATH) is True
