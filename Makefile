@@ -65,7 +65,11 @@ check: lint unit ## The quick loop: lint and unit tests
 
 .PHONY: e2e
 e2e: lab ## The upgrade on the lab through ansible-runner, and what breaks it
-	$(PYTHON) -m pytest tests/e2e -m lab
+	$(PYTHON) -m pytest tests/e2e -m "lab and not more" --durations=0
+
+.PHONY: e2e-more
+e2e-more: lab ## The other roads on the lab: way back, in place, AWX, fleet, report (half an hour more)
+	$(PYTHON) -m pytest tests/e2e -m more --durations=0
 
 .PHONY: molecule
 molecule: lab ## One molecule scenario on the lab: make molecule SCENARIO=default

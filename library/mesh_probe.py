@@ -101,8 +101,10 @@ def send(api: MeshApi, probe: dict[str, Any]) -> dict[str, Any]:
     except MeshApiError as error:
         return result | {"pod": pod["name"], "error": str(error)}
     code = out.strip()[-3:] or "000"
-    ok = rc == 0 and code == str(probe.get("expect", 200))
-    wrong = "" if ok else f"curl exit code {rc}, status {code}: {' '.join(err.split())[:300]}"
+    expected = str(probe.get("expect", 200))
+    ok = rc == 0 and code == expected
+    said = f": {' '.join(err.split())[:300]}" if err.strip() else ""
+    wrong = "" if ok else f"curl exit code {rc}, status {code}, expected {expected}{said}"
     return result | {"pod": pod["name"], "revision": pod["revision"], "code": code, "ok": ok, "error": wrong}
 
 

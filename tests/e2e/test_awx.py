@@ -19,7 +19,7 @@ import yaml
 from tests import awx_rules as awx
 from tests.e2e.lab import CACHE, KUBECONFIG, LAB_INVENTORY, ROOT, kubectl, lab_reset, living_state
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.more]
 
 DATA = awx.load_data()
 TEMPLATES = awx.job_templates(DATA)
@@ -101,7 +101,7 @@ class Awx:
         with runner.stdout as stream:
             text = stream.read()
         events = list(runner.events)
-        secrets = [value for value in self.inputs.values() if len(value) > 20]
+        secrets = [value for key, value in self.inputs.items() if key in ("kubeconfig", "bearer_token")]
         seen = "".join(path.read_text(errors="replace") for path in (home / "artifacts").rglob("*") if path.is_file())
         assert [s[:4] for s in secrets if s in seen] == [], "a secret of the credential is in the job's output"
         left = {p.name: p.read_text(encoding="utf-8") for p in project.glob("evidence/*/*/*/*")}
@@ -185,7 +185,7 @@ def test_a_failure_leads_to_the_report(with_kubeconfig: Awx) -> None:
     assert gone.order == ["precheck", "report"]
     assert gone.status == {"precheck": "failed", "report": "failed"}
     assert gone.failed
-    assert "1.30.4 is needed" in jobs["precheck"].messages
+    assert "point mesh_istioctl_from at the istioctl of Istio 1.30.4" in jobs["precheck"].messages
     assert living_state() == before
 
 
@@ -230,4 +230,4 @@ def test_the_workflow_goes_on_to_its_end(with_kubeconfig: Awx) -> None:
     assert "- AWX ran it." in evidence["08-report.md"]
     # a survey's answer is text, also where it has braces
     assert "- The canary was {{ not }} needed." in evidence["08-report.md"]
-    assert len(evidence) == 9
+    assert {"report.html", "report.json", "evidence.sha256"} <= set(evidence)

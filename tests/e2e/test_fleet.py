@@ -14,7 +14,7 @@ import yaml
 
 from tests.e2e.lab import CACHE, KUBECONFIG, LAB_INVENTORY, LAB_NAME, ROOT, Run, kubectl, lab_reset, living_state
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.more]
 
 SECOND = os.environ.get("LAB_SECOND", f"{LAB_NAME}-2")
 SECOND_KUBECONFIG = CACHE / "clusters" / SECOND / "kubeconfig"

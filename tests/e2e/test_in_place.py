@@ -12,7 +12,7 @@ import yaml
 from tests.e2e.lab import CACHE, KUBECONFIG, LAB_INVENTORY, Run, kubectl, lab_reset, living_state
 from tests.e2e.traffic import Traffic
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.more]
 
 LAB_FILE = LAB_INVENTORY.parent / "files" / "istio-operator.yaml"
 PLAIN = {

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from tests.e2e.lab import KUBECONFIG, ROOT, Run, kubectl, lab_reset, living_state
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.more]
 
 SCHEMA = json.loads((ROOT / "docs" / "report.schema.json").read_text(encoding="utf-8"))
 # What must be found nowhere. It has no form that a pattern could know.

@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.lab import CACHE, KUBECONFIG, LAB_INVENTORY, Run, kubectl, lab_reset, living_state
 from tests.e2e.test_failures import label_of, revision_of, tag_targets
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.more]
 
 OLD, NEW = "1-30-5", "1-31-0"
 WEB = "http://web.shop/"
