@@ -15,7 +15,7 @@ from mesh_logic.injection_proof import Expected, injection_proof
 
 from tests.e2e.lab import KUBECONFIG, LAB_INVENTORY, ROOT, kubectl, lab_reset
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.more]
 
 OLD = "1-30-5"
 PIN = {"sidecar.istio.io/proxyImage": "docker.io/istio/proxyv2:1.29.0"}

@@ -19,7 +19,7 @@ from tests.tools.scale_mesh import KUBECONFIG, Size, connect
 from tests.tools.scale_move import Counted, move, stale
 from tests.tools.scale_read import run_module
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.more]
 
 NAMESPACES = 50
 MOVED = 10
