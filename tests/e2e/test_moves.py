@@ -15,7 +15,7 @@ from mesh_logic.gates import for_a_person, stale_moves
 
 from tests.e2e.lab import KUBECONFIG, Run, kubectl, lab_reset
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.more]
 
 OLD, NEW, ZOO = "1-30-5", "1-31-0", "zoo"
 
