@@ -101,7 +101,7 @@ class Awx:
         with runner.stdout as stream:
             text = stream.read()
         events = list(runner.events)
-        secrets = [value for key, value in self.inputs.items() if key in ("kubeconfig", "bearer_token")]
+        secrets = [value for key, value in self.inputs.items() if key != "host" and len(value) > 20]
         seen = "".join(path.read_text(errors="replace") for path in (home / "artifacts").rglob("*") if path.is_file())
         assert [s[:4] for s in secrets if s in seen] == [], "a secret of the credential is in the job's output"
         left = {p.name: p.read_text(encoding="utf-8") for p in project.glob("evidence/*/*/*/*")}
@@ -230,4 +230,4 @@ def test_the_workflow_goes_on_to_its_end(with_kubeconfig: Awx) -> None:
     assert "- AWX ran it." in evidence["08-report.md"]
     # a survey's answer is text, also where it has braces
     assert "- The canary was {{ not }} needed." in evidence["08-report.md"]
-    assert {"report.html", "report.json", "evidence.sha256"} <= set(evidence)
+    assert len(evidence) == 11

@@ -155,7 +155,7 @@ def test_whatever_breaks_before_the_tags_move_stops_them_or_is_mended(play: Call
         with account(tmp_path) as kubeconfig:
             before = tag_targets()
             run = play("move_tags.yml", mesh_kubeconfig=str(kubeconfig))
-            stops(run, "tags were put back", "cannot patch resource")
+            stops(run, "tags were put back", 'cannot patch resource "services"')
             assert tag_targets() == before
 
         # a tag moved by hand: the rest follows

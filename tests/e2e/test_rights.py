@@ -82,7 +82,7 @@ def test_an_account_is_told_what_it_lacks_for_other_steps(play: Play, accounts: 
     for words in (
         "The account lacks rights that the run needs",
         "clusterroles.rbac.authorization.k8s.io",
-        "escalate",
+        "patch, bind, escalate",
         "deployments.apps",
         "in namespace shop",
         "pods/exec",
