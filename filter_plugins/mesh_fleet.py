@@ -11,7 +11,7 @@ from ansible.errors import AnsibleFilterError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # Ansible imports this file alone
 
-from mesh_logic import fleet
+from mesh_logic import fleet, steps
 from mesh_logic.plain import plain_filter
 
 
@@ -21,7 +21,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by name."""
         found: dict[str, Callable[..., Any]] = {
-            "mesh_fleet_role": fleet.step_role,
+            "mesh_fleet_role": steps.step_role,
             "mesh_fleet_seen": fleet.seen,
             "mesh_fleet_errors": fleet.errors,
             "mesh_fleet_warnings": fleet.warnings,

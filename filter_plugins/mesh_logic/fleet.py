@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Sequence
+from functools import cmp_to_key
 from itertools import combinations
 from typing import Any, TypedDict
 
@@ -50,17 +51,6 @@ class Failure(TypedDict):
 
 # One line of the summary.
 Row = TypedDict("Row", {"cluster": str, "from": str, "to": str, "step": str, "outcome": str, "reason": str})
-
-
-def step_role(step: str) -> str:
-    """Return the role of a step.
-
-    Raises:
-        MeshError: no such step.
-    """
-    if step not in STEPS:
-        raise MeshError(f"step {shown(step)}", "no such step", f"use one of: {', '.join(STEPS)}")
-    return STEPS[step][0]
 
 
 def seen(facts: dict[str, Any], desired: dict[str, Any], host: str) -> Cluster:
@@ -213,10 +203,9 @@ def _versions(mesh_id: str, members: Sequence[Cluster]) -> list[MeshError]:
             )
         )
     every = [(version, row["host"]) for row in members for version in {*row["running"], row["to_version"]}]
-    oldest = newest = every[0]
-    for item in every:
-        oldest = item if compare_versions(item[0], oldest[0]) < 0 else oldest
-        newest = item if compare_versions(item[0], newest[0]) > 0 else newest
+    in_order = cmp_to_key(compare_versions)
+    oldest = min(every, key=lambda item: in_order(item[0]))
+    newest = max(every, key=lambda item: in_order(item[0]))
     if minor_skew(oldest[0], newest[0]) > SPAN:
         found.append(
             MeshError(

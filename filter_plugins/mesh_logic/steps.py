@@ -16,6 +16,21 @@ STEPS: dict[str, tuple[str, str, str]] = {
 }
 
 
+def _check(step: str) -> None:
+    if step not in STEPS:
+        raise MeshError(f"step {shown(step)}", "no such step", f"use one of: {', '.join(STEPS)}")
+
+
+def step_role(step: str) -> str:
+    """Return the role of a step.
+
+    Raises:
+        MeshError: no such step.
+    """
+    _check(step)
+    return STEPS[step][0]
+
+
 def step_wanted(stop_after: str, step: str) -> bool:
     """Tell whether a step runs when the chain is to end after `stop_after` ("" means it runs to its end).
 
@@ -23,7 +38,6 @@ def step_wanted(stop_after: str, step: str) -> bool:
         MeshError: no such step.
     """
     order = list(STEPS)
-    for name in (stop_after, step):
-        if name and name not in order:
-            raise MeshError(f"step {shown(name)}", "no such step", f"use one of: {', '.join(order)}")
+    for name in filter(None, (stop_after, step)):
+        _check(name)
     return not stop_after or order.index(step) <= order.index(stop_after)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from mesh_logic.errors import MeshError
-from mesh_logic.fleet import Cluster, Failure, errors, files, lines, row, seen, step_role, warnings
+from mesh_logic.fleet import Cluster, Failure, errors, files, lines, row, seen, warnings
+from mesh_logic.steps import step_role
 
 from tests.unit.mesh_stages import CLUSTER, facts, wants
 
@@ -183,7 +184,7 @@ def test_the_summary_for_people_and_for_programs() -> None:
     assert "1 of 2 clusters are upgraded." in made["fleet.md"]
     assert "| a | 1.30.5 | 1.31.0 | report | upgraded | - |" in made["fleet.md"]
     assert json.loads(made["fleet.json"]) == {"environment": "production", "clusters": rows}
-    (broken,) = [row(cluster("a"), "", BROKEN | {"reason": "a | b"})]
+    broken = row(cluster("a"), "", BROKEN | {"reason": "a | b"})
     assert "| failed | a \\| b |" in files([broken], "production")["fleet.md"]
 
 
