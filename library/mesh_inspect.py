@@ -112,6 +112,7 @@ from ansible.module_utils.mesh_api import (
     meta,
 )
 from ansible.module_utils.mesh_rights import OBJECTS, missing_rights, wanted
+from ansible.module_utils.mesh_roots import read_root_texts
 from ansible.module_utils.mesh_rows import short_hash
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
@@ -129,7 +130,6 @@ KEEPERS = {
     "kustomize.toolkit.fluxcd.io/name": "Flux",
     "helm.toolkit.fluxcd.io/name": "Flux",
 }
-ROOT_NAME, ROOT_LABEL = "istio-ca-root-cert", "istio.io/config=true"
 CPU_AND_MEMORY = ("cpu", "memory", "pods")
 # Leftovers of revisions that are looked for by label, beside webhooks and Services, which `mesh_read` knows.
 LEFTOVERS = {"ConfigMap": "/api/v1/namespaces/{}/configmaps"}
@@ -351,11 +351,7 @@ def read_endpoints(api: MeshApi, istio: str) -> dict[str, int]:
 
 def read_roots(api: MeshApi) -> dict[str, str]:
     """Return namespace -> hash of the root certificate that its proxies trust."""
-    return {
-        meta(item).get("namespace", ""): short_hash((item.get("data") or {}).get("root-cert.pem", ""))
-        for item in api.list("/api/v1/configmaps", ROOT_LABEL)
-        if meta(item).get("name") == ROOT_NAME
-    }
+    return {namespace: short_hash(text) for namespace, text in read_root_texts(api).items()}
 
 
 def read_leftovers(api: MeshApi, istio: str) -> list[dict[str, str]]:

@@ -113,6 +113,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.mesh_api import CONNECTION_SPEC, MeshApi, MeshApiError, Task, connected, labels, meta
 from ansible.module_utils.mesh_prunable import ADMISSION, list_prunable
+from ansible.module_utils.mesh_roots import read_root_texts
 from ansible.module_utils.mesh_rows import (
     assemble,
     calls_istiod,
@@ -149,8 +150,6 @@ SINGLY = 10
 REPLICA_SETS = "/apis/apps/v1|replicasets"
 # A Deployment gives this label to each ReplicaSet it makes, and keeps up to eleven of them.
 NOT_OF_DEPLOYMENTS = "!pod-template-hash"
-# The root certificates that every proxy trusts, as istiod copies them into each namespace.
-ROOT_NAME, ROOT_LABEL, ROOT_KEY = "istio-ca-root-cert", "istio.io/config=true", "root-cert.pem"
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 VALIDATORS = ("istiod-default-validator", "istio-validator")
 GATEWAY_API = "gateway.networking.k8s.io"
@@ -192,10 +191,8 @@ def read_control(api: MeshApi, istio: str) -> dict[str, Any]:
 
 
 def read_root(api: MeshApi, istio: str) -> list[str]:
-    """Return a hash of each certificate in the mesh's root ConfigMap; a list asks for no right beyond the journal's."""
-    found = api.list(f"/api/v1/namespaces/{istio}/configmaps", ROOT_LABEL)
-    texts = [(item.get("data") or {}).get(ROOT_KEY, "") for item in found if meta(item).get("name") == ROOT_NAME]
-    blocks = [block for text in texts for block in PEM.findall(text)]
+    """Return a hash of each certificate in the root ConfigMap of the Istio namespace."""
+    blocks = [block for text in read_root_texts(api, istio).values() for block in PEM.findall(text)]
     return sorted({short_hash("".join(block.split())) for block in blocks})
 
 
