@@ -68,44 +68,40 @@ CLUSTER_LISTS = {
 
 
 class Wiper:
-    """Deletes in bulk and waits once, for all of it."""
+    """Deletes in bulk and waits once, for all of it; counts what went over all its tries."""
 
     def __init__(self, api: MeshApi, deadline: float) -> None:
         """Keep the connection and the time.monotonic() at which waiting ends."""
         self.api = api
         self.deadline = deadline
+        self.deleted: Counter[str] = Counter()
 
-    def all(self, named: list[str], scratch_label: str) -> Counter[str]:
-        """Delete everything, the mark of a complete starting point first; returns what went, by kind."""
-        deleted = Counter(configmaps=self.delete("/api/v1/namespaces/kube-system/configmaps/lab-start"))
+    def all(self, named: list[str], scratch_label: str) -> None:
+        """Delete everything, the mark of a complete starting point first."""
+        self.delete("configmaps", "/api/v1/namespaces/kube-system/configmaps/lab-start")
         for path, pattern in CLUSTER_LISTS.items():
-            deleted[path.rpartition("/")[2]] = sum(self.delete(f"{path}/{name}") for name in self.names(path, pattern))
-        deleted["namespaces"] = self.namespaces(named, scratch_label)
-        while left := self.names(DEFINITIONS, "*.istio.io"):  # the old version must bring its own
+            for name in self.names(path, pattern):
+                self.delete(path.rpartition("/")[2], f"{path}/{name}")
+        self.namespaces(named, scratch_label)
+        while left := self.names(DEFINITIONS, CLUSTER_LISTS[DEFINITIONS]):  # the old version must bring its own
             self.wait(f"custom resource definitions {left}")
-        return +deleted
 
     def names(self, path: str, pattern: str = "*") -> list[str]:
         """Return the names in a list that match; none where the cluster does not serve the list."""
-        try:
-            items = self.api.list(path)
-        except MeshApiError as error:
-            if error.status != 404:
-                raise
-            return []
+        items = (self.api.get(path) or {}).get("items") or []
         return [name for item in items if fnmatch(name := str(item["metadata"]["name"]), pattern)]
 
-    def delete(self, path: str) -> bool:
-        """Delete one object, or the pods of a namespace at once; tells whether there was something to delete."""
+    def delete(self, kind: str, path: str) -> None:
+        """Delete one object that may be gone already."""
         try:
-            self.api.request("DELETE", path, {"gracePeriodSeconds": 0} if path.endswith("/pods") else None)
+            self.api.request("DELETE", path)
         except MeshApiError as error:
             if error.status != 404:
                 raise
-            return False
-        return True
+        else:
+            self.deleted[kind] += 1
 
-    def namespaces(self, named: list[str], scratch_label: str) -> int:
+    def namespaces(self, named: list[str], scratch_label: str) -> None:
         """Delete namespaces, without waiting for the grace periods of their pods; unlabel the others."""
         key, _, value = scratch_label.partition("=")
         gone = set[str]()
@@ -115,12 +111,12 @@ class Wiper:
                 gone.add(name)
             elif any(label in labels for label in ISTIO_LABELS):
                 self.api.merge_patch(f"{NAMESPACES}/{name}", {"metadata": {"labels": dict.fromkeys(ISTIO_LABELS)}})
-        count = sum(self.delete(f"{NAMESPACES}/{name}") for name in sorted(gone))
+        for name in sorted(gone):
+            self.delete("namespaces", f"{NAMESPACES}/{name}")
         while gone := gone & set(self.names(NAMESPACES)):
             for name in gone:
-                self.delete(f"{NAMESPACES}/{name}/pods")
+                self.api.request("DELETE", f"{NAMESPACES}/{name}/pods", {"gracePeriodSeconds": 0})
             self.wait(f"namespaces {sorted(gone)}")
-        return count
 
     def wait(self, what: str) -> None:
         """Wait half a second, or raise when the time is up."""
@@ -135,20 +131,19 @@ def wipe(options: dict[str, Any]) -> Counter[str]:
     A busy API server answers 409, 429 or 500, or drops a connection.
 
     Raises:
+        MeshApiError: no usable kubeconfig.
         TimeoutError: not all is gone in time; it says what is left or what the API server said last.
     """
-    deadline, deleted = time.monotonic() + options["timeout"], Counter[str]()
+    wiper = Wiper(MeshApi(options["kubeconfig"]), time.monotonic() + options["timeout"])
     while True:
         try:
-            deleted += Wiper(MeshApi(options["kubeconfig"]), deadline).all(
-                options["namespaces"], options["scratch_label"]
-            )
+            wiper.all(options["namespaces"], options["scratch_label"])
         except MeshApiError as error:
-            if time.monotonic() > deadline:
+            if time.monotonic() > wiper.deadline:
                 raise TimeoutError(f"The API server did not let everything be deleted: {error}") from None
             time.sleep(2)
         else:
-            return deleted
+            return wiper.deleted
 
 
 def main() -> None:
@@ -163,7 +158,7 @@ def main() -> None:
     )
     try:
         deleted = wipe(module.params)
-    except TimeoutError as error:
+    except (MeshApiError, TimeoutError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(deleted), deleted=dict(deleted))
 
