@@ -60,27 +60,33 @@ def kubectl(*args: str, stdin: str | None = None, kubeconfig: Path = KUBECONFIG)
     return done.stdout
 
 
+def make(*words: str, timeout: int) -> None:
+    """Run a target of make; a failure is an error."""
+    done = subprocess.run(
+        ["make", "--no-print-directory", *words],
+        cwd=ROOT,
+        env=os.environ | {"ANSIBLE_DISPLAY_TRACEBACK": "error"},
+        check=False,
+        timeout=timeout,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        told = f"{done.stdout[-4000:]}\n{done.stderr[-1000:]}"
+        raise RuntimeError(f"make {' '.join(words)} ended with {done.returncode}:\n{told}")
+
+
 def lab_reset(start: str = "revisioned") -> None:
     """Bring the lab back to the starting point.
 
     Once more where that failed: it is not what is tested, and the API server of a busy machine may need a moment.
     """
-    told = ""
-    for _ in range(2):
-        done = subprocess.run(
-            ["make", "--no-print-directory", "lab-reset", f"LAB_START={start}", f"LAB_NAME={LAB_NAME}"],
-            cwd=ROOT,
-            env=os.environ | {"ANSIBLE_DISPLAY_TRACEBACK": "error"},
-            check=False,
-            timeout=400,
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode == 0:
-            return
-        told = f"make lab-reset ended with {done.returncode}:\n{done.stdout[-4000:]}\n{done.stderr[-1000:]}"
-        print(told)
-    raise RuntimeError(told)
+    reset = ("lab-reset", f"LAB_START={start}", f"LAB_NAME={LAB_NAME}")
+    try:
+        make(*reset, timeout=400)
+    except RuntimeError as error:
+        print(error)
+        make(*reset, timeout=400)
 
 
 def living_state(kubeconfig: Path = KUBECONFIG) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.lab import CACHE, KUBECONFIG, LAB_INVENTORY, LAB_NAME, ROOT, Run, kubectl, lab_reset, living_state
+from tests.e2e.lab import CACHE, KUBECONFIG, LAB_INVENTORY, LAB_NAME, Run, kubectl, lab_reset, living_state, make
 
 pytestmark = [pytest.mark.lab, pytest.mark.more]
 
@@ -27,24 +26,14 @@ spec: {hosts: [bound.example.com], ports: [{number: 80, name: http, protocol: HT
 """
 
 
-def make(target: str) -> None:
-    """Run a target of make for the second cluster; a failure is an error."""
-    command = ["make", "--no-print-directory", target, f"LAB_NAME={SECOND}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
-    if done.returncode != 0:
-        raise RuntimeError(
-            f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-4000:]}\n{done.stderr[-1000:]}"
-        )
-
-
 @pytest.fixture(scope="module")
 def second(lab: None) -> Iterator[Path]:
     """Bring up a second cluster beside the lab, and take it down again."""
     try:
-        make("lab")
+        make("lab", f"LAB_NAME={SECOND}", timeout=900)
         yield SECOND_KUBECONFIG
     finally:
-        make("lab-down")
+        make("lab-down", f"LAB_NAME={SECOND}", timeout=900)
 
 
 def inventory(folder: Path) -> Path:
@@ -54,7 +43,6 @@ def inventory(folder: Path) -> Path:
         "ansible_connection": "local",
         "ansible_python_interpreter": "{{ ansible_playbook_python }}",
         "mesh_operator_file": str(LAB_INVENTORY.parent / "files" / "istio-operator.yaml"),
-        "mesh_evidence_dir": str(folder / "evidence" / "{{ inventory_hostname }}"),
     }
     hosts = {"first": {"mesh_kubeconfig": str(KUBECONFIG)}, "second": {"mesh_kubeconfig": str(SECOND_KUBECONFIG)}}
     path = folder / "hosts.yml"
