@@ -166,8 +166,7 @@ def run(task: Task, api: MeshApi) -> dict[str, Any]:
         options["expected_labels"],
         options["wave"],
     )
-    stop_file = options["stop_file"]
-    asked = functools.partial(os.path.exists, stop_file) if stop_file else lambda: False
+    asked = functools.partial(os.path.exists, options["stop_file"])  # "" exists nowhere
     mover = Mover(api, moves, bounds, task.tell, Watches(api), stop=asked)
     mover.run()
     causes = [explain(api, m) for m in mover.failed[:EXPLAINED]]

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from mesh_logic.checks.context import Context, Found, say
+from mesh_logic.checks.context import Context, Found, say, setting
 
 
 def _words(names: str) -> list[str]:
@@ -62,25 +62,24 @@ def unknown_fields(spec: dict[str, Any]) -> Iterator[tuple[str, str]]:
     Looked at are the spec, its components with their k8s, meshConfig and its defaultConfig; `values` are the charts'.
     """
     yield from _among(spec, SPEC, "spec")
-    components = _mapping(spec.get("components"))
+    components = _mapping(spec, "components")
     yield from _among(components, COMPONENTS, "spec.components")
     for name, found in components.items():
         path = f"spec.components.{name}"
         rows = enumerate(found) if isinstance(found, list) else [(None, found)]
         for number, component in rows:
             here = path if number is None else f"{path}[{number}]"
-            yield from _among(_mapping(component), COMPONENT if number is None else GATEWAY, here)
-            yield from _among(_mapping(_mapping(component).get("k8s")), KUBERNETES, f"{here}.k8s")
-    for path, mesh in (
-        ("spec.meshConfig", _mapping(spec.get("meshConfig"))),
-        ("spec.values.meshConfig", _mapping(_mapping(spec.get("values")).get("meshConfig"))),
-    ):
-        yield from _among(mesh, MESH, path)
-        yield from _among(_mapping(mesh.get("defaultConfig")), PROXY, f"{path}.defaultConfig")
+            if isinstance(component, dict):
+                yield from _among(component, COMPONENT if number is None else GATEWAY, here)
+                yield from _among(_mapping(component, "k8s"), KUBERNETES, f"{here}.k8s")
+    for path in ("meshConfig", "values.meshConfig"):
+        yield from _among(_mapping(spec, path), MESH, f"spec.{path}")
+        yield from _among(_mapping(spec, f"{path}.defaultConfig"), PROXY, f"spec.{path}.defaultConfig")
 
 
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+def _mapping(spec: dict[str, Any], path: str) -> dict[str, Any]:
+    found = setting(spec, path)
+    return found if isinstance(found, dict) else {}
 
 
 def _among(found: dict[str, Any], known: list[str], path: str) -> Iterator[tuple[str, str]]:
